@@ -1,0 +1,200 @@
+"""Posteriors: what is known of the coefficients after the fit."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from epslab import _array
+from epslab._array import Array, Generator, namespace_of
+from epslab._natural import Moments, Tilted
+from epslab._problem import Problem
+from epslab.likelihoods import Gaussian
+
+
+class Posterior(ABC):
+    """Marginals of the coefficients, and their joint distribution.
+
+    Attributes
+    ----------
+    mean, variance, inclusion_probability : arrays of shape (d,)
+    """
+
+    mean: Array
+    variance: Array
+    inclusion_probability: Array
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    def covariance(self, indices: Any) -> Array:
+        """Joint covariance of the chosen features.
+
+        Parameters
+        ----------
+        indices : integers, shape (k,)
+            Negative ones count from the end.
+
+        Returns
+        -------
+        array of shape (k, k)
+        """
+        problem = self._problem
+        chosen = _checked_indices(indices, problem.n_features)
+        xp = namespace_of(problem.scale)
+        rank = {int(j): r for r, j in enumerate(problem.kept)}
+        kept = [(a, rank[j]) for a, j in enumerate(chosen) if j in rank]
+        rows = xp.asarray([r for _, r in kept], dtype=xp.int64)
+        block = self._kept_covariance(rows)
+        if len(kept) == len(chosen):
+            return block
+        full = xp.zeros((len(chosen), len(chosen)), dtype=block.dtype)
+        for i, (a, _) in enumerate(kept):  # a removed feature is exactly zero
+            for j, (b, _) in enumerate(kept):
+                full[a, b] = block[i, j]
+        return full
+
+    def sample(self, size: int, random_state: Any = None) -> Array:
+        """Draw coefficients from the joint posterior.
+
+        Parameters
+        ----------
+        size : int
+        random_state : None, int or numpy.random.Generator
+
+        Returns
+        -------
+        array of shape (size, d)
+        """
+        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+            msg = f"size must be a whole number of draws, got {size!r}"
+            raise (ValueError if isinstance(size, int) else TypeError)(msg)
+        draws = self._kept_sample(size, _array.generator(random_state))
+        return self._problem.scatter(draws, 0.0)
+
+    def predict(self, X: Any, *, noise: bool = True) -> Moments:
+        """Mean and variance of the target at new rows, :eq:`predictive`.
+
+        Parameters
+        ----------
+        X : array of shape (m, d), or scipy.sparse matrix
+        noise : bool
+            Whether the variance is that of a new observation, noise included (the default), or
+            of the regression line alone.
+
+        Returns
+        -------
+        Moments, arrays of shape (m,)
+        """
+        problem = self._problem
+        like = problem.scale
+        rows = X.toarray() if _array.is_sparse(X) else X
+        rows = _array.as_real_array(rows, "X", like=like)
+        if rows.ndim != 2 or rows.shape[1] != problem.n_features:
+            msg = f"X must have shape (rows, {problem.n_features}), got {tuple(rows.shape)}"
+            raise ValueError(msg)
+        xp = namespace_of(like)
+        if not bool(xp.all(xp.isfinite(rows))):
+            msg = "X must be finite, got NaN or infinite entries"
+            raise ValueError(msg)
+        if problem.kept.shape[0] < problem.n_features:
+            rows = xp.take(rows, problem.kept, axis=1)
+        extra = problem.noise_variance if noise else 0.0
+        line = self._projected(rows)
+        return Moments(line.mean, line.variance + extra)
+
+    @abstractmethod
+    def _kept_covariance(self, rows: Array) -> Array:
+        """Covariance of kept features by their rank among the kept."""
+
+    @abstractmethod
+    def _kept_sample(self, size: int, rng: Generator) -> Array:
+        """Draw (size, kept) samples."""
+
+    @abstractmethod
+    def _projected(self, rows: Array) -> Moments:
+        """Mean and variance of ``rows @ w`` over the kept features."""
+
+
+class GaussianPosterior(Posterior):
+    """EP's posterior: marginals from the tilted distributions, the joint one from Q.
+
+    The tilted marginals (spike and slab times the exact cavity) have the right tails and the
+    inclusion probabilities; Q has the correlations. At a fixed point means and variances agree.
+    """
+
+    def __init__(self, problem: Problem, gaussian: Gaussian, tilted: Tilted) -> None:
+        super().__init__(problem)
+        self._gaussian = gaussian
+        self.mean = problem.scatter(tilted.mean, 0.0)
+        self.variance = problem.scatter(tilted.variance, 0.0)
+        self.inclusion_probability = problem.scatter(tilted.inclusion_probability, 0.0)
+
+    def _kept_covariance(self, rows: Array) -> Array:
+        return self._gaussian.covariance(rows)
+
+    def _kept_sample(self, size: int, rng: Generator) -> Array:
+        return self._gaussian.sample(size, rng)
+
+    def _projected(self, rows: Array) -> Moments:
+        mean = rows @ self._gaussian.moments.mean
+        return Moments(mean, self._gaussian.projected_variance(rows))
+
+
+class ExactPosterior(Posterior):
+    """The posterior by enumeration: exact moments, exact draws.
+
+    Parameters
+    ----------
+    problem : Problem
+    inclusion_probability, mean : arrays over the kept features
+    covariance : array, square over the kept features
+    draw : callable
+        From size and generator to (size, kept) exact samples, zeros where a draw excludes.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        inclusion_probability: Array,
+        mean: Array,
+        covariance: Array,
+        draw: Callable[[int, Generator], Array],
+    ) -> None:
+        super().__init__(problem)
+        xp = namespace_of(mean)
+        self._kept_mean = mean
+        self._kept_cov = covariance
+        self._draw = draw
+        self.mean = problem.scatter(mean, 0.0)
+        self.variance = problem.scatter(xp.linalg.diagonal(covariance), 0.0)
+        self.inclusion_probability = problem.scatter(inclusion_probability, 0.0)
+
+    def _kept_covariance(self, rows: Array) -> Array:
+        xp = namespace_of(rows)
+        return xp.take(xp.take(self._kept_cov, rows, axis=0), rows, axis=1)
+
+    def _kept_sample(self, size: int, rng: Generator) -> Array:
+        return self._draw(size, rng)
+
+    def _projected(self, rows: Array) -> Moments:
+        xp = namespace_of(rows)
+        return Moments(rows @ self._kept_mean, xp.sum((rows @ self._kept_cov) * rows, axis=1))
+
+
+def _checked_indices(indices: Any, n_features: int) -> list[int]:
+    """Whole numbers within range, as positive positions."""
+    try:
+        chosen = [int(j) for j in indices]
+        whole = all(j == given for j, given in zip(chosen, indices, strict=True))
+    except (TypeError, ValueError) as error:
+        msg = f"indices must be a sequence of whole numbers, got {indices!r}"
+        raise TypeError(msg) from error
+    if not whole:
+        msg = f"indices must be whole numbers, got {indices!r}"
+        raise TypeError(msg)
+    if any(not -n_features <= j < n_features for j in chosen):
+        msg = f"indices must lie within the {n_features} features, got {chosen}"
+        raise ValueError(msg)
+    return [j % n_features for j in chosen]
