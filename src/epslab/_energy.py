@@ -32,7 +32,7 @@ class Model(Protocol):
     def tilted(self, cavity: Natural) -> Tilted:
         """P given a cavity."""
 
-    def gather(self, natural: Natural) -> Natural:
+    def gather(self, natural: Natural, name: str) -> Natural:
         """Keep the features that take part."""
 
 
@@ -145,7 +145,7 @@ def energy(problem: Model, sites: Natural, marginals: Natural) -> float:
     bounded below, :eq:`lower-bound`.
     """
     with quiet():
-        t, v = problem.gather(sites), problem.gather(marginals)
+        t, v = problem.gather(sites, "sites"), problem.gather(marginals, "marginals")
         xp = namespace_of(t.shift)
         if not bool(xp.all(v.precision > 0)):
             return math.inf
@@ -179,7 +179,7 @@ def residual(
         It knows nothing of step sizes, so that a frozen run cannot look converged.
     """
     with quiet():
-        t, v = problem.gather(sites), problem.gather(marginals)
+        t, v = problem.gather(sites, "sites"), problem.gather(marginals, "marginals")
         if not is_proper(problem, v, t):
             return math.inf
         try:

@@ -125,13 +125,17 @@ class Problem:
 
     # ---- between all features and the kept ones -----------------------------------------------
 
-    def gather(self, natural: Natural) -> Natural:
-        """The kept features of `natural`, in the library and precision of the problem."""
+    def gather(self, natural: Natural, name: str) -> Natural:
+        """The kept features of `natural`, in the library and precision of the problem.
+
+        `name` is what the caller calls it, for the message where it does not fit.
+        """
         parts = []
-        for name in ("shift", "precision"):
-            values = _array.as_real_array(getattr(natural, name), name, like=self.scale)
+        for part in ("shift", "precision"):
+            label = f"{name}.{part}"
+            values = _array.as_real_array(getattr(natural, part), label, like=self.scale)
             if values.shape != (self.n_features,):
-                msg = f"{name} must have shape ({self.n_features},), got {values.shape}"
+                msg = f"{label} must have shape ({self.n_features},), got {tuple(values.shape)}"
                 raise ValueError(msg)
             parts.append(namespace_of(values).take(values, self.kept))
         return Natural(*parts)

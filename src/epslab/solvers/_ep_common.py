@@ -32,19 +32,16 @@ def start_sites(
     if not isinstance(sites, Natural):
         msg = f"start must be a FitResult or Natural sites, got {type(start).__name__}"
         raise TypeError(msg)
-    if sites.shift.shape != (problem.n_features,):
-        msg = (
-            f"start must have one site per feature: got shape {tuple(sites.shift.shape)} "
-            f"for {problem.n_features} features"
-        )
-        raise ValueError(msg)
-    kept = problem.gather(sites)
+    kept = problem.gather(sites, "start")
     xp = namespace_of(kept.shift)
-    if not bool(xp.all(xp.isfinite(kept.shift) & xp.isfinite(kept.precision))):
-        msg = "start must have finite sites"
+    if bool(xp.any(xp.isnan(kept.shift) | xp.isnan(kept.precision))):
+        msg = "start must not hold NaN"
         raise ValueError(msg)
+    # An earlier result has infinite precision where its prior excluded a feature for certain.
+    finite = xp.isfinite(kept.shift) & xp.isfinite(kept.precision)
+    kept = kept.where(finite, problem.default_sites())
     kept = problem.with_settled(domain.nearest_sites(kept, problem.scale))
-    return kept, None if marginals is None else problem.gather(marginals)
+    return kept, None if marginals is None else problem.gather(marginals, "start")
 
 
 def measured(
