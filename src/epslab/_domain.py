@@ -47,9 +47,7 @@ class Domain(ABC):
         """The site that regular EP moves towards."""
 
     @abstractmethod
-    def outer_marginals(
-        self, tilted: Moments, gaussian: Moments, cavity: Natural, scale: Array
-    ) -> Natural:
+    def outer_marginals(self, tilted: Moments, gaussian: Moments, scale: Array) -> Natural:
         """The double loop's new marginals from P's and Q's moments.
 
         Implements :eq:`outer-step` with the multipliers of :eq:`lagrangian`.
@@ -86,9 +84,7 @@ class Proper(Domain):
         """The site that matches the tilted moments, :eq:`site-target`."""
         return tilted.site
 
-    def outer_marginals(
-        self, tilted: Moments, gaussian: Moments, cavity: Natural, scale: Array
-    ) -> Natural:
+    def outer_marginals(self, tilted: Moments, gaussian: Moments, scale: Array) -> Natural:
         """Natural parameters of the agreed moments, :eq:`outer-step`."""
         return tilted.natural()
 
@@ -148,16 +144,16 @@ class Box(Domain):
         at_floor = Natural(tilted.mean * (cavity.precision + floor) - cavity.shift, floor)
         return tilted.site.where(tilted.site.precision >= floor, at_floor)
 
-    def outer_marginals(
-        self, tilted: Moments, gaussian: Moments, cavity: Natural, scale: Array
-    ) -> Natural:
-        """As :eq:`multipliers` and :eq:`outer-step` say, both constraint cases told apart."""
+    def outer_marginals(self, tilted: Moments, gaussian: Moments, scale: Array) -> Natural:
+        """As :eq:`multipliers` and :eq:`outer-step` say.
+
+        At a site's bound P has the larger variance, at a cavity's bound Q has, elsewhere they
+        agree: so the larger is the right one in every case, and none has to be told apart.
+        """
         xp = namespace_of(scale)
-        floor = self.eps / scale
-        at_cavity = cavity.precision <= floor
-        precision = 1.0 / xp.where(at_cavity, gaussian.variance, tilted.variance)
-        precision = xp.maximum(precision, 3.0 * floor)
-        return Natural(xp.where(at_cavity, gaussian.mean, tilted.mean) * precision, precision)
+        precision = 1.0 / xp.maximum(tilted.variance, gaussian.variance)
+        precision = xp.maximum(precision, 3.0 * self.eps / scale)
+        return Natural(tilted.mean * precision, precision)
 
     def precision_bounds(
         self, marginals: Natural, cavity_floor: Array, scale: Array

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from epslab._array import Array, NotPositiveDefinite, namespace_of, quiet
 from epslab._domain import Clipped, Domain, Proper
 from epslab._natural import Moments, Natural, Tilted
 
 
+@runtime_checkable
 class Model(Protocol):
     """What energy and certificate need of a problem; arrays cover the features that were kept."""
 
@@ -58,7 +59,8 @@ def is_proper(model: Model, marginals: Natural, sites: Natural) -> bool:
     cavity = marginals - sites
     proper = (cavity.precision > model.cavity_floor) & (marginals.precision > 0)
     finite = xp.isfinite(cavity.shift) & xp.isfinite(marginals.shift)
-    return bool(xp.all(proper & finite))
+    finite = finite & xp.isfinite(cavity.precision)
+    return bool(xp.all((proper & finite) | ~model.open))
 
 
 def energy_of(gaussian: Any, tilted: Tilted, marginals: Natural) -> float:
@@ -107,13 +109,13 @@ def _variance_gaps(q: Array, p: Array, v: Array, clipped: Clipped | None) -> Arr
     agree with the nearer of the two. At a marginal's own bound it may be below either.
     """
     xp = namespace_of(q)
-    plain = xp.maximum(xp.maximum(xp.abs(q - p), xp.abs(q - v)), xp.abs(p - v))
     if clipped is None:
-        return plain
-    nearer = xp.minimum(xp.abs(v - p), xp.abs(v - q))
+        return xp.maximum(xp.maximum(xp.abs(q - p), xp.abs(q - v)), xp.abs(p - v))
+    from_p = xp.where(clipped.marginal & (v < p), 0.0, xp.abs(v - p))
+    from_q = xp.where(clipped.marginal & (v < q), 0.0, xp.abs(v - q))
     explained = (clipped.site & (q < p)) | (clipped.cavity & (p < q))
-    at_marginal = xp.maximum(xp.abs(q - p), xp.maximum(v - q, v - p))
-    return xp.where(explained, nearer, xp.where(clipped.marginal, at_marginal, plain))
+    counted = xp.maximum(xp.maximum(from_p, from_q), xp.abs(q - p))
+    return xp.where(explained, xp.minimum(from_p, from_q), counted)
 
 
 def _largest(mask: Array, values: Array) -> float:
@@ -123,6 +125,12 @@ def _largest(mask: Array, values: Array) -> float:
         return 0.0
     largest = float(xp.max(xp.where(mask, xp.where(xp.isnan(values), xp.inf, values), 0.0)))
     return max(largest, 0.0)
+
+
+def _require_model(problem: Any) -> None:
+    if not isinstance(problem, Model):
+        msg = f"problem must be a Problem, got {type(problem).__name__}"
+        raise TypeError(msg)
 
 
 def energy(problem: Model, sites: Natural, marginals: Natural) -> float:
@@ -144,6 +152,7 @@ def energy(problem: Model, sites: Natural, marginals: Natural) -> float:
     Its gradient is a difference of moments, :eq:`stationarity`. Maximised over the sites it is
     bounded below, :eq:`lower-bound`.
     """
+    _require_model(problem)
     with quiet():
         t, v = problem.gather(sites, "sites"), problem.gather(marginals, "marginals")
         xp = namespace_of(t.shift)
@@ -178,6 +187,10 @@ def residual(
         the cavity, and of Q, in units of the slab. Infinite where one of them does not exist.
         It knows nothing of step sizes, so that a frozen run cannot look converged.
     """
+    _require_model(problem)
+    if domain is not None and not isinstance(domain, Domain):
+        msg = f"domain must be Proper() or Box(eps), got {domain!r}"
+        raise TypeError(msg)
     with quiet():
         t, v = problem.gather(sites, "sites"), problem.gather(marginals, "marginals")
         if not is_proper(problem, v, t):

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import IO, Any
 
-from epslab._errors import StopFit
+from epslab._errors import StopFit, require_number
 from epslab._result import FitResult, Record
 
 
@@ -38,9 +38,7 @@ class TimeLimit(Observer):
     """
 
     def __init__(self, seconds: float) -> None:
-        if not seconds > 0:
-            msg = f"seconds must be above 0, got {seconds!r}"
-            raise ValueError(msg)
+        require_number(seconds, "seconds", above=0.0)
         self.seconds = seconds
         self._deadline = float("inf")
 
@@ -73,6 +71,8 @@ class ProgressBar(Observer):
     """
 
     def __init__(self, stream: IO[str] | None = None, every: float = 0.1) -> None:
+        if every != 0:
+            require_number(every, "every", above=0.0)
         self._stream = sys.stderr if stream is None else stream
         self._every = every
         self._shown = False

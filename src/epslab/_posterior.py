@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from epslab import _array
 from epslab._array import Array, Generator, namespace_of
+from epslab._errors import require_count
 from epslab._natural import Moments, Tilted
 from epslab._problem import Problem
 from epslab.likelihoods import Gaussian
@@ -67,10 +69,8 @@ class Posterior(ABC):
         -------
         array of shape (size, d)
         """
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            msg = f"size must be a whole number of draws, got {size!r}"
-            raise (ValueError if isinstance(size, int) else TypeError)(msg)
-        draws = self._kept_sample(size, _array.generator(random_state))
+        require_count(size, "size")
+        draws = self._kept_sample(int(size), _array.generator(random_state))
         return self._problem.scatter(draws, 0.0)
 
     def predict(self, X: Any, *, noise: bool = True) -> Moments:
@@ -186,14 +186,20 @@ class ExactPosterior(Posterior):
 def _checked_indices(indices: Any, n_features: int) -> list[int]:
     """Whole numbers within range, as positive positions."""
     try:
-        chosen = [int(j) for j in indices]
-        whole = all(j == given for j, given in zip(chosen, indices, strict=True))
-    except (TypeError, ValueError) as error:
+        given = list(indices)
+    except TypeError as error:
         msg = f"indices must be a sequence of whole numbers, got {indices!r}"
         raise TypeError(msg) from error
-    if not whole:
-        msg = f"indices must be whole numbers, got {indices!r}"
-        raise TypeError(msg)
+    chosen = []
+    for j in given:
+        try:
+            chosen.append(operator.index(j))
+        except TypeError as error:
+            msg = f"indices must be whole numbers, got {j!r}"
+            raise TypeError(msg) from error
+        if isinstance(j, bool) or "bool" in str(getattr(j, "dtype", "")):
+            msg = "indices must be whole numbers, got booleans: pass the positions of a mask"
+            raise TypeError(msg)
     if any(not -n_features <= j < n_features for j in chosen):
         msg = f"indices must lie within the {n_features} features, got {chosen}"
         raise ValueError(msg)

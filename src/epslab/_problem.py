@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import numbers
+from numbers import Real
 from typing import Any
 
 from epslab import _array
@@ -130,6 +130,9 @@ class Problem:
 
         `name` is what the caller calls it, for the message where it does not fit.
         """
+        if not isinstance(natural, Natural):
+            msg = f"{name} must be Natural parameters, got {type(natural).__name__}"
+            raise TypeError(msg)
         parts = []
         for part in ("shift", "precision"):
             label = f"{name}.{part}"
@@ -179,18 +182,23 @@ class Problem:
 def _checked_design(X: Any) -> Any:
     """A finite, real, non-empty matrix."""
     if _array.is_sparse(X):
+        _require_two_dimensions(X)
         X = _array.as_sparse_columns(X, "X")
         values = X.data
     else:
         values = X = _array.as_real_array(X, "X")
-    if X.ndim != 2:
-        msg = f"X must be a 2-d array of shape (rows, features), got shape {tuple(X.shape)}"
-        raise ValueError(msg)
+    _require_two_dimensions(X)
     if X.shape[0] < 1 or X.shape[1] < 1:
         msg = f"X must have at least one row and one feature, got shape {tuple(X.shape)}"
         raise ValueError(msg)
     _require_finite(values, "X")
     return X
+
+
+def _require_two_dimensions(X: Any) -> None:
+    if X.ndim != 2:
+        msg = f"X must be a 2-d array of shape (rows, features), got shape {tuple(X.shape)}"
+        raise ValueError(msg)
 
 
 def _checked_target(y: Any, X: Any) -> Array:
@@ -221,11 +229,12 @@ def _require_finite(values: Array, name: str) -> None:
 
 def _positive_number(value: Any, name: str) -> float:
     """A finite number above zero."""
-    scalar = isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0
-    if isinstance(value, bool) or not scalar:
+    array = _array.as_real_array(float(value) if isinstance(value, Real) else value, name)
+    is_boolean = namespace_of(array).isdtype(getattr(value, "dtype", array.dtype), "bool")
+    if isinstance(value, bool) or is_boolean or array.ndim != 0:
         msg = f"{name} must be a number, got {type(value).__name__}"
         raise TypeError(msg)
-    number = float(value)
+    number = float(array)
     if not (math.isfinite(number) and number > 0):
         msg = f"{name} must be a finite number above 0, got {number:g}"
         raise ValueError(msg)

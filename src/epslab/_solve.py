@@ -51,11 +51,7 @@ def solve(
         msg = f"problem must be a Problem, got {type(problem).__name__}"
         raise TypeError(msg)
     chosen = _resolved(solver)
-    watching = (observers,) if isinstance(observers, Observer) else tuple(observers)
-    for observer in watching:
-        if not isinstance(observer, Observer):
-            msg = f"observers must be Observer objects, got {type(observer).__name__}"
-            raise TypeError(msg)
+    watching = _listed(observers)
     if start is not None and not isinstance(start, (FitResult, Natural)):
         msg = f"start must be a FitResult or Natural sites, got {type(start).__name__}"
         raise TypeError(msg)
@@ -65,6 +61,18 @@ def solve(
     for observer in watching:
         observer.finished(result)
     return result
+
+
+def _listed(observers: Any) -> tuple[Observer, ...]:
+    """One observer, or several, as a tuple."""
+    if isinstance(observers, Observer):
+        return (observers,)
+    watching = tuple(observers) if isinstance(observers, Iterable) else (observers,)
+    for observer in watching:
+        if not isinstance(observer, Observer):
+            msg = f"observers must be Observer objects, got {observer!r}"
+            raise TypeError(msg)
+    return watching
 
 
 def _resolved(solver: Any) -> Solver:

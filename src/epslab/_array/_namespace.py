@@ -68,7 +68,8 @@ def as_real_array(value: Any, name: str, like: Array | None = None) -> Array:
     if isinstance(value, np.ma.MaskedArray):
         msg = f"{name} must be a plain array, got a masked array: fill or drop masked entries first"
         raise TypeError(msg)
-    array = value if hasattr(value, "__array_namespace__") else _from_python(value, name)
+    is_foreign = hasattr(value, "__array_namespace__") and not isinstance(value, np.ndarray)
+    array = value if is_foreign else _from_python(value, name)  # subclasses become plain arrays
     xp = namespace_of(array)
     if not xp.isdtype(array.dtype, ("bool", "integral", "real floating")):
         msg = f"{name} must hold real numbers, got dtype {array.dtype}"

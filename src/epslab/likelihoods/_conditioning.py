@@ -14,7 +14,7 @@ from epslab._array import Array, Generator, NotPositiveDefinite, namespace_of
 from epslab._natural import Moments, Natural
 from epslab.likelihoods._base import Columns, Gaussian, Likelihood, Walk
 from epslab.likelihoods._data import DenseColumns
-from epslab.likelihoods._rounding import REFINE_ABOVE, refined, spread
+from epslab.likelihoods._rounding import REFINE_ABOVE, refined
 from epslab.likelihoods._walk import DualWalk, PrimalWalk
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -93,7 +93,7 @@ class DualGaussian(Gaussian):
         self.lifted = xp.nonzero(lifted)[0]
         if self.lifted.shape[0]:
             self._take_lift_back(xp.take(precision - sites.precision, self.lifted))
-        if spread(self.factor) > REFINE_ABOVE:
+        if self.span > REFINE_ABOVE:
             self.moments, self.rounding = refined(self, self.moments)
 
     def times_covariance(self, vector: Array) -> Array:
@@ -114,6 +114,8 @@ class DualGaussian(Gaussian):
         shift = self.sites.shift
         gram, prior_fit = columns.weighted_gram(root, root * shift)
         self.factor = _array.cholesky_of_psd_plus(gram, noise_variance)
+        pivots = xp.linalg.diagonal(self.factor)
+        self.span = (float(xp.max(pivots)) / float(xp.min(pivots))) ** 2
         a = _array.solve_lower(self.factor, self.likelihood.y - prior_fit)
         norms, back = columns.whitened(self.factor, root, a)
         self.moments = Moments(
@@ -257,13 +259,13 @@ class PrimalGaussian(Gaussian):
         xp = namespace_of(sites.shift)
         self.likelihood = likelihood
         self.sites = sites
-        self.factor = _precision_factor(likelihood.information, sites.precision)
+        self.factor, self.span = _precision_factor(likelihood.information, sites.precision)
         self.inverse_factor = _array.invert_lower(self.factor)
         self.moments = Moments(
             self.times_covariance(likelihood.pull + sites.shift),
             _array.squared_column_norms(self.inverse_factor),
         )
-        if spread(self.factor) > REFINE_ABOVE:
+        if self.span > REFINE_ABOVE:
             self.moments, self.rounding = refined(self, self.moments)
         mean = self.moments.mean
         error = likelihood.y - likelihood.columns.times(mean)
@@ -296,19 +298,24 @@ class PrimalGaussian(Gaussian):
         return self.moments.mean + (self.inverse_factor.T @ draw).T
 
 
-def _precision_factor(information: Array, precision: Array) -> Array:
-    """Cholesky factor of ``information + diag(precision)``, if it has enough digits."""
+def _precision_factor(information: Array, precision: Array) -> tuple[Array, float]:
+    """Cholesky factor of ``information + diag(precision)`` and the span of its squared pivots.
+
+    Pivots are measured by the diagonal, so that the span does not depend on units.
+    """
     xp = namespace_of(precision)
+    if precision.shape[0] == 0:
+        return information, 1.0
     positions = xp.arange(precision.shape[0])
     A = xp.where(positions[:, None] == positions, information + precision, information)
     try:
         factor = _array.cholesky(A)
     except NotPositiveDefinite as error:
         raise IllConditioned from error
-    pivots = xp.linalg.diagonal(factor) ** 2
-    if bool(xp.any(pivots < _COLLINEAR * xp.linalg.diagonal(A))):
+    span = float(xp.max(xp.linalg.diagonal(A) / xp.linalg.diagonal(factor) ** 2))
+    if span > 1.0 / _COLLINEAR:
         raise IllConditioned
-    return factor
+    return factor, span
 
 
 def gaussian_likelihood(

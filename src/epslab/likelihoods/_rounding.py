@@ -8,16 +8,16 @@ from epslab._array import Array, namespace_of
 from epslab._natural import Moments, Natural
 from epslab.likelihoods._base import Likelihood
 
-# Pivots whose squares span more than this: the mean is refined, since u times the condition times
+# Squared pivots that span more than this: the mean is refined, since u times the condition times
 # the mean in prior standard deviations would show in the certificate.
 REFINE_ABOVE = 1e6
 
 
 class Factored(Protocol):
-    """A Gaussian that keeps the triangular factor it was conditioned with."""
+    """A Gaussian that knows the span of the squared pivots it was conditioned with."""
 
     sites: Natural
-    factor: Array
+    span: float
 
     @property
     def likelihood(self) -> Likelihood:
@@ -25,15 +25,6 @@ class Factored(Protocol):
 
     def times_covariance(self, vector: Array) -> Array:
         """The covariance times a vector (d,)."""
-
-
-def spread(factor: Array) -> float:
-    """Ratio of the largest to the smallest squared pivot: a lower bound of the condition."""
-    xp = namespace_of(factor)
-    if factor.shape[0] == 0:
-        return 1.0
-    pivots = xp.linalg.diagonal(factor)
-    return (float(xp.max(pivots)) / float(xp.min(pivots))) ** 2
 
 
 def refined(gaussian: Factored, moments: Moments) -> tuple[Moments, Moments]:
@@ -45,7 +36,8 @@ def refined(gaussian: Factored, moments: Moments) -> tuple[Moments, Moments]:
     """
     xp = namespace_of(moments.mean)
     mean = moments.mean + _correction(gaussian, moments.mean)
-    unit = float(xp.finfo(mean.dtype).eps) * spread(gaussian.factor)
+    # Ten: the span of the pivots is a lower bound of the condition, and errors add up.
+    unit = 10.0 * float(xp.finfo(mean.dtype).eps) * gaussian.span
     rounding = Moments(xp.abs(_correction(gaussian, mean)), unit * moments.variance)
     return Moments(mean, moments.variance), rounding
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epslab._array import Array, invert_lower, namespace_of
+from epslab._array import Array, invert_lower, namespace_of, squared_column_norms
 from epslab.likelihoods._base import Columns
 
 _BLOCK_BYTES = 16 * 2**20
@@ -19,8 +19,8 @@ class SparseColumns(Columns):
 
     Notes
     -----
-    The quadratic forms ``x' C^-1 x`` cost n flops per stored entry (with the inverse of C formed
-    once) where a triangular solve would cost n^2 per column, whatever its sparsity.
+    The norms of ``L^-1 x`` cost n flops per stored entry (with the inverse of L formed once) where
+    a triangular solve would cost n^2 per column, whatever its sparsity.
     """
 
     def __init__(self, X: Any) -> None:
@@ -36,12 +36,11 @@ class SparseColumns(Columns):
         """With ``V = L^-1 X diag(scale)``: the squared column norms of V, and ``V' a``."""
         xp = namespace_of(L)
         inverse_factor = invert_lower(L)
-        inverse = inverse_factor.T @ inverse_factor
         width = max(1, _BLOCK_BYTES // (8 * self.n_rows))
         norms = []
         for lo in range(0, self.n_features, width):
             block = self.X[:, lo : lo + width]
-            norms.append(block.multiply((block.T @ inverse).T).sum(axis=0))
+            norms.append(squared_column_norms((block.T @ inverse_factor.T).T))
         return scale**2 * xp.concat(norms), scale * (self.X.T @ (inverse_factor.T @ a))
 
     def cross_gram(self) -> Array:

@@ -123,16 +123,19 @@ class BoundSpikeSlab(BoundPrior):
         pip, spike = expit(log_odds), expit(-log_odds)
         # Where k overflows the spike has long underflowed, and their product is 0 in truth.
         qk = spike * xp.where(spike > 0, k, 0.0)
+        # Two forms of one numerator, so that either sign of the cavity leaves a sum of like signs
+        # wherever the true value is one.
+        numerator = xp.where(
+            cavity.precision < 0,
+            g - cavity.precision * pip * (1.0 + qk),
+            1.0 / self.slab_variance + cavity.precision * (spike - pip * qk),
+        )
         return Tilted(
             log_norm=log_add_exp(log_out, log_in + log_slab),
             mean=pip * slab_mean,
             variance=(pip / g) * (1.0 + qk),
             inclusion_probability=pip,
-            site=Natural(
-                -cavity.shift * (qk / (1.0 + qk)),
-                (1.0 / self.slab_variance + cavity.precision * (spike - pip * qk))
-                / (pip * (1.0 + qk)),
-            ),
+            site=Natural(-cavity.shift * (qk / (1.0 + qk)), numerator / (pip * (1.0 + qk))),
         )
 
     def tilted_curvature(self, cavity: Natural, center: Moments) -> PairCovariance:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from epslab._domain import Domain, Proper
 from epslab._driver import EPState, iterate
+from epslab._errors import require_count, require_number
 from epslab._natural import Natural
 from epslab._observers import Observer
 from epslab._problem import Problem
@@ -51,12 +50,7 @@ class EPSolver(Solver):
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
         require_number(self.tol, "tol", above=0.0)
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, numbers.Integral):
-            msg = f"max_iter must be a whole number, got {self.max_iter!r}"
-            raise TypeError(msg)
-        if self.max_iter < 0:
-            msg = f"max_iter must not be negative, got {self.max_iter}"
-            raise ValueError(msg)
+        require_count(self.max_iter, "max_iter")
         if not isinstance(self.domain, Domain):
             msg = f"domain must be Proper() or Box(eps), got {self.domain!r}"
             raise TypeError(msg)
@@ -77,15 +71,3 @@ class EPSolver(Solver):
     @abstractmethod
     def step(self, problem: Problem, state: EPState) -> EPState:
         """Return the state after one more iteration."""
-
-
-def require_number(value: Any, name: str, *, above: float, up_to: float = math.inf) -> None:
-    """Refuse what is not a number in ``(above, up_to]``."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        msg = f"{name} must be a number, got {type(value).__name__}"
-        raise TypeError(msg)
-    number = float(value)
-    if not above < number <= up_to or math.isinf(number):
-        limit = f" and at most {up_to:g}" if math.isfinite(up_to) else ""
-        msg = f"{name} must be a number above {above:g}{limit}, got {number:g}"
-        raise ValueError(msg)

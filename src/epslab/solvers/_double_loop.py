@@ -28,7 +28,7 @@ from epslab._array import Array, NotPositiveDefinite, namespace_of
 from epslab._domain import Domain
 from epslab._driver import EPState, repeat
 from epslab._energy import is_proper
-from epslab._errors import Breakdown
+from epslab._errors import Breakdown, require_count
 from epslab._natural import Natural, Tilted
 from epslab._problem import Problem
 from epslab._result import FitResult
@@ -43,6 +43,9 @@ _SUFFICIENT = 1e-4
 _ROUNDING = 1e-10
 # Distance to a bound, in units of the marginal precision, at which a precision counts as held.
 _NEAR = 1e-2
+
+# A step may widen a marginal of Q, or narrow a cavity's room, by this factor at most.
+_TO_EDGE = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +79,11 @@ class DoubleLoopEP(EPSolver):
     name: ClassVar[str] = "double-loop-ep"
     max_features: int = 4000
 
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        EPSolver.__post_init__(self)
+        require_count(self.max_features, "max_features")
+
     def init(self, problem: Problem, start: FitResult | Natural | None) -> EPState:
         """Solve the first inner problem, unless the start already carries its certificate."""
         self._require_size(problem)
@@ -97,7 +105,6 @@ class DoubleLoopEP(EPSolver):
         marginals = self.domain.outer_marginals(
             state.tilted.moments(),
             state.gaussian.moments,
-            state.marginals - state.sites,
             problem.scale,
         ).where(problem.open, state.gaussian.marginals())
         return self._inner(problem, state, marginals)
@@ -221,7 +228,7 @@ class _InnerProblem:
             sites = self._moved(point.at, point.direction, share)
             n_conditionings += 1
             trial = self._trial(sites)
-            if trial is None:
+            if trial is None or self._nears_the_edge(point.at, trial):
                 continue
             held_gain = point.held_slope * (sites.precision - point.at.sites.precision)
             predicted = share * point.free_gain + float(xp.sum(held_gain))
@@ -234,6 +241,17 @@ class _InnerProblem:
         xp = namespace_of(sites.shift)
         inside = (sites.precision >= self.lowest) & (sites.precision <= self.highest)
         return bool(xp.all(inside | ~self.problem.open))
+
+    def _nears_the_edge(self, origin: _Trial, trial: _Trial) -> bool:
+        """Whether one step takes most of the way to where Q or a cavity stops being proper.
+
+        From next to the edge, with Q's variance at 1e10 slabs, no step leads back in doubles.
+        """
+        xp = namespace_of(trial.sites.shift)
+        floor = self.problem.cavity_floor
+        wider = trial.gaussian.moments.variance > _TO_EDGE * origin.gaussian.moments.variance
+        room, before = trial.cavity.precision - floor, origin.cavity.precision - floor
+        return bool(xp.any((wider | (_TO_EDGE * room < before)) & self.problem.open))
 
     def _moved(self, origin: _Trial, direction: Natural, share: float) -> Natural:
         """A share of the step, precisions brought back to the bounds."""

@@ -11,13 +11,13 @@ Cost grows as 2^d: seconds at d = 25, refused beyond. To be chosen as a yardstic
 from __future__ import annotations
 
 import math
-import numbers
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from epslab._array import Array, Generator, log1m, log_of, namespace_of, quiet
+from epslab._errors import require_count
 from epslab._natural import Moments, Natural
 from epslab._observers import Observer
 from epslab._posterior import ExactPosterior
@@ -53,14 +53,7 @@ class ExactEnumeration(Solver):
 
     def __post_init__(self) -> None:
         """Refuse settings out of range."""
-        if isinstance(self.max_features, bool) or not isinstance(
-            self.max_features, numbers.Integral
-        ):
-            msg = f"max_features must be a whole number, got {self.max_features!r}"
-            raise TypeError(msg)
-        if self.max_features < 0:
-            msg = f"max_features must not be negative, got {self.max_features}"
-            raise ValueError(msg)
+        require_count(self.max_features, "max_features")
 
     def run(
         self,

@@ -18,10 +18,11 @@ from typing import ClassVar
 from epslab._array import namespace_of
 from epslab._domain import Domain
 from epslab._driver import EPState
+from epslab._errors import require_number
 from epslab._natural import Natural
 from epslab._problem import Problem
 from epslab._result import FitResult
-from epslab.solvers._base import EPSolver, require_number
+from epslab.solvers._base import EPSolver
 from epslab.solvers._ep_common import moved_state, regular_start
 
 
