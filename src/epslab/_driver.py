@@ -125,9 +125,8 @@ def iterate(
             observer.iterated(record)
 
     with quiet():
-        try:
-            state = solver.init(problem, start)
-        except (Breakdown, NotPositiveDefinite):
+        state = _first_state(problem, solver, start)
+        if state is None:
             state = _nothing_learned(problem)
             seconds = time.perf_counter() - began
             return _publish(problem, solver, state, Status.BREAKDOWN, records, seconds)
@@ -156,6 +155,17 @@ def iterate(
         if state.residual <= solver.tol:
             status = Status.CONVERGED
         return _publish(problem, solver, state, status, records, time.perf_counter() - began)
+
+
+def _first_state(
+    problem: Problem, solver: Stepper, start: FitResult | Natural | None
+) -> EPState | None:
+    """The state to start from; None where numbers break down at once."""
+    try:
+        state = solver.init(problem, start)
+    except (Breakdown, NotPositiveDefinite):
+        return None
+    return state if state.is_good() else None
 
 
 def _nothing_learned(problem: Problem) -> EPState:

@@ -45,17 +45,12 @@ class Posterior(ABC):
         problem = self._problem
         chosen = _checked_indices(indices, problem.n_features)
         xp = namespace_of(problem.scale)
-        rank = {int(j): r for r, j in enumerate(problem.kept)}
-        kept = [(a, rank[j]) for a, j in enumerate(chosen) if j in rank]
-        rows = xp.asarray([r for _, r in kept], dtype=xp.int64)
-        block = self._kept_covariance(rows)
-        if len(kept) == len(chosen):
-            return block
-        full = xp.zeros((len(chosen), len(chosen)), dtype=block.dtype)
-        for i, (a, _) in enumerate(kept):  # a removed feature is exactly zero
-            for j, (b, _) in enumerate(kept):
-                full[a, b] = block[i, j]
-        return full
+        if problem.kept.shape[0] == 0:
+            return xp.zeros((len(chosen), len(chosen)), dtype=xp.float64)
+        positions = xp.asarray(chosen, dtype=xp.int64)
+        block = self._kept_covariance(xp.take(problem.rank, positions))
+        is_kept = xp.take(problem.is_kept, positions)
+        return xp.where(is_kept[:, None] & is_kept, block, 0.0)  # a removed feature is zero
 
     def sample(self, size: int, random_state: Any = None) -> Array:
         """Draw coefficients from the joint posterior.

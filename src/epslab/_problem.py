@@ -69,10 +69,10 @@ class Problem:
         y = _checked_target(y, X)
         bound = prior.bound(self.n_features, like=y)
         xp = namespace_of(y)
-        self._is_kept = bound.inclusion > 0
-        self.kept = xp.nonzero(self._is_kept)[0]
-        counts = xp.cumulative_sum(xp.astype(self._is_kept, xp.int64))
-        self._rank = xp.clip(counts - 1, min=0)  # place among the kept, for those that are
+        self.is_kept = bound.inclusion > 0
+        self.kept = xp.nonzero(self.is_kept)[0]
+        counts = xp.cumulative_sum(xp.astype(self.is_kept, xp.int64))
+        self.rank = xp.clip(counts - 1, min=0)  # place among the kept, for those that are
         if self.kept.shape[0] < self.n_features:
             X = X[:, self.kept] if _array.is_sparse(X) else xp.take(X, self.kept, axis=1)
             bound = bound.take(self.kept)
@@ -150,7 +150,7 @@ class Problem:
             return values
         if values.shape[-1] == 0:
             return xp.full((*values.shape[:-1], self.n_features), fill, dtype=values.dtype)
-        return xp.where(self._is_kept, xp.take(values, self._rank, axis=-1), fill)
+        return xp.where(self.is_kept, xp.take(values, self.rank, axis=-1), fill)
 
     def scatter_natural(self, natural: Natural) -> Natural:
         """Natural parameters over all features; a removed one is a point mass at zero."""

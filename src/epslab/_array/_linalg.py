@@ -117,8 +117,8 @@ def cholesky_of_psd_plus(G: Array, floor: float) -> Array:
     values, vectors = xp.linalg.eigh(xp.tril(G) + xp.tril(G, k=-1).T)
     roots = xp.sqrt(xp.clip(values, min=0.0) + floor)
     R = xp.linalg.qr(roots[:, None] * vectors.T).R
-    signs = xp.sign(xp.linalg.diagonal(R))  # never zero: the floor keeps R regular
-    L = (R * signs[:, None]).T
+    diagonal = xp.linalg.diagonal(R)
+    L = (R * xp.where(diagonal < 0, -xp.ones_like(diagonal), 1.0)[:, None]).T
     return np.asfortranarray(L) if isinstance(L, np.ndarray) else L
 
 

@@ -114,8 +114,7 @@ class DualGaussian(Gaussian):
         shift = self.sites.shift
         gram, prior_fit = columns.weighted_gram(root, root * shift)
         self.factor = _array.cholesky_of_psd_plus(gram, noise_variance)
-        pivots = xp.linalg.diagonal(self.factor)
-        self.span = (float(xp.max(pivots)) / float(xp.min(pivots))) ** 2
+        self.span = float(xp.max(xp.sum(self.factor**2, axis=1))) / noise_variance
         a = _array.solve_lower(self.factor, self.likelihood.y - prior_fit)
         norms, back = columns.whitened(self.factor, root, a)
         self.moments = Moments(
@@ -299,9 +298,9 @@ class PrimalGaussian(Gaussian):
 
 
 def _precision_factor(information: Array, precision: Array) -> tuple[Array, float]:
-    """Cholesky factor of ``information + diag(precision)`` and the span of its squared pivots.
+    """Cholesky factor of ``information + diag(precision)`` and its span.
 
-    Pivots are measured by the diagonal, so that the span does not depend on units.
+    Squared pivots are measured by the diagonal, so that the span does not depend on units.
     """
     xp = namespace_of(precision)
     if precision.shape[0] == 0:

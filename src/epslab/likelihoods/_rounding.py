@@ -8,13 +8,17 @@ from epslab._array import Array, namespace_of
 from epslab._natural import Moments, Natural
 from epslab.likelihoods._base import Likelihood
 
-# Squared pivots that span more than this: the mean is refined, since u times the condition times
-# the mean in prior standard deviations would show in the certificate.
+# Where the numbers in the factored matrix span more than this the mean is refined, since rounding
+# times the span times the mean in prior standard deviations would show in the certificate.
 REFINE_ABOVE = 1e6
 
 
 class Factored(Protocol):
-    """A Gaussian that knows the span of the squared pivots it was conditioned with."""
+    """A Gaussian that knows the span of the numbers in the matrix it was conditioned with.
+
+    Dual: the largest diagonal entry of C over the noise variance. Primal: the largest diagonal
+    entry of A over its squared pivot. Rounding times the span bounds the variances' relative error.
+    """
 
     sites: Natural
     span: float
@@ -36,8 +40,7 @@ def refined(gaussian: Factored, moments: Moments) -> tuple[Moments, Moments]:
     """
     xp = namespace_of(moments.mean)
     mean = moments.mean + _correction(gaussian, moments.mean)
-    # Ten: the span of the pivots is a lower bound of the condition, and errors add up.
-    unit = 10.0 * float(xp.finfo(mean.dtype).eps) * gaussian.span
+    unit = float(xp.finfo(mean.dtype).eps) * gaussian.span
     rounding = Moments(xp.abs(_correction(gaussian, mean)), unit * moments.variance)
     return Moments(mean, moments.variance), rounding
 

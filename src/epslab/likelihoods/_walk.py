@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from epslab import _array
-from epslab._array import Array, namespace_of
+from epslab._array import Array, NotPositiveDefinite, namespace_of
 from epslab.likelihoods._base import Columns, Gaussian, Proposal, Walk
+
+
+def _shrink(precision: float, variance: float) -> float:
+    """Factor by which a change of site precision shrinks its marginal, :eq:`walk-update`."""
+    factor = 1.0 + precision * variance
+    if not factor > 0:
+        msg = "the change of one site leaves Q improper"
+        raise NotPositiveDefinite(msg)
+    return factor
 
 
 class PrimalWalk(Walk):
@@ -29,7 +38,7 @@ class PrimalWalk(Walk):
         """Show `propose` the marginal of feature `j` and add what it answers to the site."""
         mean, variance = float(self.mean[j]), float(self.covariance[j, j])
         shift, precision = propose(j, mean, variance)
-        shrink = 1.0 + precision * variance
+        shrink = _shrink(precision, variance)
         column = self.covariance[:, j]
         self.mean = self.mean + column * ((shift - precision * mean) / shrink)
         self.covariance = self.covariance - (column * (precision / shrink))[:, None] * column
@@ -81,7 +90,7 @@ class DualWalk(Walk):
         """Show `propose` the marginal of feature `j` and add what it answers to the site."""
         mean, variance, image, cross = self._at(j)
         shift, precision = propose(j, mean, variance)
-        shrink = 1.0 + precision * variance
+        shrink = _shrink(precision, variance)
         rate, pull = precision / shrink, (shift - precision * mean) / shrink
         self.shift[j] += shift
         self.precision[j] += precision
