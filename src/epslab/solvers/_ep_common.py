@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from epslab._array import NotPositiveDefinite, namespace_of
 from epslab._domain import Domain
 from epslab._driver import EPState
 from epslab._energy import certify, energy_of, is_proper
-from epslab._errors import Breakdown
+from epslab._errors import Breakdown, require_number
 from epslab._natural import Natural
 from epslab._problem import Problem
 from epslab._result import FitResult
 from epslab.likelihoods import Gaussian
+from epslab.solvers._base import EPSolver
 
 # A state from which less than a millionth of a step is proper has broken down.
 _HALVINGS = 20
@@ -102,6 +105,28 @@ def moved_state(
             )
     msg = "no step, however short, keeps Q and the cavities proper"
     raise Breakdown(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularEP(EPSolver):
+    """What the regular EP solvers have in common: a step size, and their start.
+
+    Parameters
+    ----------
+    step_size : float
+        How far to move towards EP's target, in (0, 1]; 1 is undamped.
+    """
+
+    step_size: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Refuse settings out of range."""
+        EPSolver.__post_init__(self)
+        require_number(self.step_size, "step_size", above=0.0, up_to=1.0)
+
+    def init(self, problem: Problem, start: FitResult | Natural | None) -> EPState:
+        """Condition on the starting sites."""
+        return regular_start(problem, self.domain, start)
 
 
 def regular_start(problem: Problem, domain: Domain, start: FitResult | Natural | None) -> EPState:

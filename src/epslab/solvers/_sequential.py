@@ -18,16 +18,13 @@ from typing import ClassVar
 from epslab._array import namespace_of
 from epslab._domain import Domain
 from epslab._driver import EPState
-from epslab._errors import require_number
 from epslab._natural import Natural
 from epslab._problem import Problem
-from epslab._result import FitResult
-from epslab.solvers._base import EPSolver
-from epslab.solvers._ep_common import moved_state, regular_start
+from epslab.solvers._ep_common import RegularEP, moved_state
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequentialEP(EPSolver):
+class SequentialEP(RegularEP):
     """Regular EP, one site at a time, with rank-one updates.
 
     Parameters
@@ -52,16 +49,6 @@ class SequentialEP(EPSolver):
     """
 
     name: ClassVar[str] = "sequential-ep"
-    step_size: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Refuse settings out of range."""
-        EPSolver.__post_init__(self)
-        require_number(self.step_size, "step_size", above=0.0, up_to=1.0)
-
-    def init(self, problem: Problem, start: FitResult | Natural | None) -> EPState:
-        """Condition on the starting sites."""
-        return regular_start(problem, self.domain, start)
 
     def step(self, problem: Problem, state: EPState) -> EPState:
         """Visit every open feature once, then factor afresh.
