@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import oracles
+import pytest
 
 import epslab as es
 
@@ -90,3 +91,25 @@ def assert_same_posterior(a: es.FitResult, b: es.FitResult, atol: float) -> None
     for name, values in moments_of(a).items():
         np.testing.assert_allclose(values, theirs[name], rtol=0, atol=atol, err_msg=name)
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=0, atol=atol)
+
+
+def assert_good(case: Case, result: es.FitResult, dps: int | None = None) -> None:
+    """What a result shows is a state: finite, certified by the oracle, its status in line."""
+    for name, values in moments_of(result).items():
+        assert np.isfinite(values).all(), name
+    for part in naturals(result):
+        assert np.isfinite(part).all()
+    assert result.converged == (result.residual <= result.solver.tol)
+    assert result.converged == (result.status is es.Status.CONVERGED)
+    residual, n_active = case.certificate(result, dps=dps)
+    assert residual == pytest.approx(result.residual, rel=1e-5, abs=1e-11)
+    assert n_active == result.n_active
+    records = list(result.trace)
+    assert [record.iteration for record in records] == list(range(len(records)))
+    assert result.n_iter == len(records) - 1
+    last = records[-1]
+    assert (last.energy, last.residual) == (result.energy, result.residual)
+    assert last.n_conditionings == result.n_conditionings
+    assert result.seconds >= last.seconds >= 0.0
+    assert (np.diff(result.trace.n_conditionings) >= 1).all()
+    assert (np.diff(result.trace.seconds) >= 0).all()

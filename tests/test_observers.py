@@ -178,21 +178,27 @@ def test_time_limit_that_is_never_reached(case):
     assert case.solve(es.ParallelEP(), observers=es.TimeLimit(1e6)).converged
 
 
-def test_stop_fit_ends_an_enumeration(rng):
-    """Half an enumeration has nothing to show: the interruption reaches the caller."""
+@pytest.mark.parametrize("reason", [es.StopFit, KeyboardInterrupt])
+def test_interruption_ends_an_enumeration(rng, reason):
+    """Half an enumeration has nothing to show but the prior, and says so."""
 
     class Impatient(es.Observer):
         def advanced(self, done, total):
-            raise es.StopFit
+            raise reason
 
-    with pytest.raises(es.StopFit):
-        random_case(rng, 8, 16).solve(es.ExactEnumeration(), observers=Impatient())
+    found = random_case(rng, 8, 16).solve(es.ExactEnumeration(), observers=Impatient())
+    assert found.status is es.Status.INTERRUPTED
+    assert found.residual == np.inf
+    assert np.isnan(found.log_evidence)
+    np.testing.assert_array_equal(found.posterior.mean, np.zeros(16))
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_time_limit_wants_some_time(seconds):
     with pytest.raises(ValueError, match="seconds"):
         es.TimeLimit(seconds)
+    with pytest.raises(TypeError, match="seconds"):
+        es.TimeLimit(str(seconds))
 
 
 def test_an_observer_may_stop_a_fit_for_reasons_of_its_own(case):

@@ -282,7 +282,9 @@ def test_floats_are_not_copied(dtype, order):
     target = Y.copy()
     built = problem(X=given, y=target)
     assert np.shares_memory(built.likelihood.columns.X, given)
-    assert np.shares_memory(built.likelihood.y, target)
+    assert not np.shares_memory(built.likelihood.y, target), (
+        "y is small, and the caller's to change"
+    )
     assert built.likelihood.columns.X.dtype == dtype
 
 
@@ -396,3 +398,19 @@ def test_a_design_is_accepted_or_refused_by_name(design, data):
     else:
         with pytest.raises(ValueError, match=r"\b(X|y)\b"):
             problem(X=design, y=y)
+
+
+def test_changes_to_small_arrays_come_too_late():
+    """y and the prior are copied: what was checked is what is used."""
+    target, inclusion = Y.copy(), np.full(np.shape(X)[1], 0.3)
+    built = problem(y=target, prior=es.SpikeSlabPrior(inclusion, 1.0))
+    before = es.solve(built, "exact-enumeration").log_evidence
+    target *= 3.0
+    inclusion[:] = 0.9
+    assert es.solve(built, "exact-enumeration").log_evidence == before
+
+
+@pytest.mark.parametrize("name", ["noise_variance", "tol"])
+def test_whole_numbers_too_large_for_a_float(name):
+    with pytest.raises(ValueError, match=name):
+        problem(noise_variance=10**400) if name == "noise_variance" else es.ParallelEP(tol=10**400)

@@ -123,3 +123,19 @@ def test_limits_out_of_range_are_named(solver, limit):
 def test_numpy_numbers_are_numbers(problem):
     settings = {"tol": np.float64(1e-3), "max_iter": np.int64(50)}
     assert es.solve(problem, es.ParallelEP(step_size=np.float32(0.5), **settings)).converged
+
+
+def test_interruption_before_the_first_state():
+    """Ctrl-C while the first state is being made: the prior, and a status that says so."""
+
+    class Interrupted(es.Problem):
+        def condition(self, sites):
+            raise KeyboardInterrupt
+
+    prior = es.SpikeSlabPrior(0.3, 2.0)
+    problem = Interrupted(np.eye(3), np.ones(3), noise_variance=0.1, prior=prior)
+    for solver in (es.ParallelEP(), es.SequentialEP(), es.DoubleLoopEP()):
+        found = es.solve(problem, solver)
+        assert found.status is es.Status.INTERRUPTED
+        assert found.residual == np.inf
+        np.testing.assert_allclose(found.posterior.variance, 0.6)

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from epslab._array import Array, namespace_of
+from epslab._errors import require_number
 from epslab._natural import Moments, Natural, Tilted
 
 
@@ -118,12 +119,7 @@ class Box(Domain):
 
     def __post_init__(self) -> None:
         """Refuse a bound that is not a positive number."""
-        if not isinstance(self.eps, (int, float)) or isinstance(self.eps, bool):
-            msg = f"eps must be a number, got {type(self.eps).__name__}"
-            raise TypeError(msg)
-        if not 0 < self.eps < 1:
-            msg = f"eps must lie between 0 and 1, got {self.eps:g}"
-            raise ValueError(msg)
+        require_number(self.eps, "eps", above=0.0, up_to=0.5)
 
     def nearest_sites(self, sites: Natural, scale: Array) -> Natural:
         """Raise site precisions to the bound."""

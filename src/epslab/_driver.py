@@ -126,10 +126,8 @@ def iterate(
 
     with quiet():
         state = _first_state(problem, solver, start)
-        if state is None:
-            state = _nothing_learned(problem)
-            seconds = time.perf_counter() - began
-            return _publish(problem, solver, state, Status.BREAKDOWN, records, seconds)
+        if isinstance(state, Status):
+            return prior_result(problem, solver, state, time.perf_counter() - began)
         steps = repeat(
             lambda old: solver.step(problem, old),
             state,
@@ -159,28 +157,32 @@ def iterate(
 
 def _first_state(
     problem: Problem, solver: Stepper, start: FitResult | Natural | None
-) -> EPState | None:
-    """The state to start from; None where numbers break down at once."""
+) -> EPState | Status:
+    """The state to start from, or how the fit ended before there was one."""
     try:
         state = solver.init(problem, start)
     except (Breakdown, NotPositiveDefinite):
-        return None
-    return state if state.is_good() else None
+        return Status.BREAKDOWN
+    except (KeyboardInterrupt, StopFit):
+        return Status.INTERRUPTED
+    return state if state.is_good() else Status.BREAKDOWN
 
 
-def _nothing_learned(problem: Problem) -> EPState:
-    """The prior, as the last good state of a fit whose very first conditioning broke down."""
-    sites = problem.default_sites()
-    return EPState(
-        sites=sites,
-        marginals=sites,
-        gaussian=SitesAlone(sites),
-        tilted=problem.tilted(sites - sites),
-        energy=math.nan,
-        residual=math.inf,
-        n_active=0,
-        n_conditionings=1,
-    )
+def prior_result(problem: Problem, solver: Any, status: Status, seconds: float) -> FitResult:
+    """The prior, as the last good state of a fit that ended before it had another."""
+    with quiet():
+        sites = problem.default_sites()
+        state = EPState(
+            sites=sites,
+            marginals=sites,
+            gaussian=SitesAlone(sites),
+            tilted=problem.tilted(sites - sites),
+            energy=math.nan,
+            residual=math.inf,
+            n_active=0,
+            n_conditionings=1,
+        )
+        return _publish(problem, solver, state, status, [], seconds)
 
 
 def _publish(
@@ -192,13 +194,14 @@ def _publish(
     seconds: float,
 ) -> FitResult:
     """The last good state as a result over all features."""
+    certified = status is Status.CONVERGED and state.n_active == 0
     return FitResult(
         posterior=GaussianPosterior(problem, state.gaussian, state.tilted),
         status=status,
         residual=state.residual,
         n_active=state.n_active,
         energy=state.energy,
-        log_evidence=math.nan if state.n_active else -state.energy,
+        log_evidence=-state.energy if certified else math.nan,
         sites=problem.scatter_natural(state.sites),
         marginals=problem.scatter_natural(state.marginals),
         trace=Trace(tuple(records)),

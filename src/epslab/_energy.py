@@ -186,6 +186,13 @@ def residual(
         Largest difference between the moments of the marginals, of the tilted distributions at
         the cavity, and of Q, in units of the slab. Infinite where one of them does not exist.
         It knows nothing of step sizes, so that a frozen run cannot look converged.
+
+    Notes
+    -----
+    It bounds a disagreement in slab units, not the error of a probability: near convergence a
+    slow solver may still be several residuals away. Trust it up to signal-to-noise ratios
+    (``|x|^2 slab_variance / noise_variance``, ``|y|^2 / noise_variance``) of about 1e13; beyond,
+    rounding in the moments themselves can exceed what it reports.
     """
     _require_model(problem)
     if domain is not None and not isinstance(domain, Domain):

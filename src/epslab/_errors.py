@@ -8,7 +8,14 @@ from typing import Any
 
 from epslab._array import NotPositiveDefinite
 
-__all__ = ["Breakdown", "NotPositiveDefinite", "StopFit", "require_count", "require_number"]
+__all__ = [
+    "Breakdown",
+    "NotPositiveDefinite",
+    "StopFit",
+    "as_float",
+    "require_count",
+    "require_number",
+]
 
 
 class Breakdown(ArithmeticError):
@@ -19,12 +26,21 @@ class StopFit(Exception):
     """Raised by an observer to end a fit at the last good state (``Status.INTERRUPTED``)."""
 
 
+def as_float(value: Any, name: str) -> float:
+    """Return a real number as a float, or say that it is too large to be one."""
+    try:
+        return float(value)
+    except OverflowError as error:
+        msg = f"{name} must be a finite number, got one of {len(str(value))} digits"
+        raise ValueError(msg) from error
+
+
 def require_number(value: Any, name: str, *, above: float, up_to: float = math.inf) -> None:
     """Refuse what is not a finite number in ``(above, up_to]``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         msg = f"{name} must be a number, got {type(value).__name__}"
         raise TypeError(msg)
-    number = float(value)
+    number = as_float(value, name)
     if not above < number <= up_to or math.isinf(number):
         limit = f" and at most {up_to:g}" if math.isfinite(up_to) else ""
         msg = f"{name} must be a number above {above:g}{limit}, got {number:g}"

@@ -30,8 +30,15 @@ class Posterior(ABC):
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
 
+    def __repr__(self) -> str:
+        """Kind and size."""
+        return f"{type(self).__name__}({self._problem.n_features} features)"
+
     def covariance(self, indices: Any) -> Array:
         """Joint covariance of the chosen features.
+
+        With EP it is that of the Gaussian Q; its diagonal agrees with `variance` as far as the
+        certificate says.
 
         Parameters
         ----------
@@ -53,7 +60,7 @@ class Posterior(ABC):
         return xp.where(is_kept[:, None] & is_kept, block, 0.0)  # a removed feature is zero
 
     def sample(self, size: int, random_state: Any = None) -> Array:
-        """Draw coefficients from the joint posterior.
+        """Draw coefficients from the joint posterior; with EP, from the Gaussian Q.
 
         Parameters
         ----------

@@ -8,6 +8,7 @@ from typing import Any
 
 from epslab import _array
 from epslab._array import Array, namespace_of
+from epslab._errors import as_float
 from epslab._natural import Natural, Tilted
 from epslab.likelihoods import (
     Columns,
@@ -176,7 +177,8 @@ class Problem:
         silent = information * max(1.0, signal) <= _NO_INFORMATION
         certain = bound.inclusion == 1.0
         self.open = ~(silent | certain)
-        self._settled_sites = self.default_sites()
+        with _array.quiet():
+            self._settled_sites = self.default_sites()
 
 
 def _checked_design(X: Any) -> Any:
@@ -205,6 +207,7 @@ def _checked_target(y: Any, X: Any) -> Array:
     """A finite vector with one number per row of X, float64 in X's library."""
     like = X.data if _array.is_sparse(X) else X
     y = _array.as_real_array(y, "y", like=like)
+    y = namespace_of(y).asarray(y, copy=True)  # the caller may go on to change theirs
     if y.ndim != 1:
         msg = f"y must be a 1-d array, got shape {tuple(y.shape)}"
         raise ValueError(msg)
@@ -229,7 +232,7 @@ def _require_finite(values: Array, name: str) -> None:
 
 def _positive_number(value: Any, name: str) -> float:
     """A finite number above zero."""
-    array = _array.as_real_array(float(value) if isinstance(value, Real) else value, name)
+    array = _array.as_real_array(as_float(value, name) if isinstance(value, Real) else value, name)
     is_boolean = namespace_of(array).isdtype(getattr(value, "dtype", array.dtype), "bool")
     if isinstance(value, bool) or is_boolean or array.ndim != 0:
         msg = f"{name} must be a number, got {type(value).__name__}"

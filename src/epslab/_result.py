@@ -16,16 +16,17 @@ class Status(enum.Enum):
 
     CONVERGED = "Converged: the certificate's residual is within tol."
     MAX_ITER = (
-        "Not converged: max_iter reached. Raise max_iter, or take a solver that is certain to "
-        "converge (DoubleLoopEP)."
+        "Not converged: max_iter reached. Raise max_iter, or start from this result; regular EP "
+        "may never get there, DoubleLoopEP does (for d up to a few thousand)."
     )
     STALLED = (
         "Not converged: iterations stopped changing anything above tol. Ask for a larger tol, or "
         "rescale the data if numbers span many orders of magnitude."
     )
     BREAKDOWN = (
-        "Not converged: numbers broke down; this is the last good state. Take a smaller step_size "
-        "or a solver that is certain to converge (DoubleLoopEP)."
+        "Not converged: numbers broke down; this is the last finite state, and may be far from any "
+        "solution. With regular EP take a smaller step_size, or DoubleLoopEP; with DoubleLoopEP "
+        "rescale the data."
     )
     INTERRUPTED = (
         "Not converged: interrupted; this is the last good state. Pass it as start= to go on."
@@ -61,7 +62,7 @@ class Record:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trace:
     """The course of a fit, a `Record` per iteration; every field is also a column.
 
@@ -71,6 +72,10 @@ class Trace:
     """
 
     records: tuple[Record, ...]
+
+    def __repr__(self) -> str:
+        """Length and last record."""
+        return f"Trace({len(self.records)} records, the last {self.records[-1:]})"
 
     def __len__(self) -> int:
         """Return the number of records, the start included."""
@@ -122,7 +127,7 @@ class Trace:
         return pd.DataFrame({field.name: self.column(field.name) for field in fields(Record)})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FitResult:
     """A posterior with its certificate.
 
@@ -138,7 +143,8 @@ class FitResult:
     energy : float
         What the solver lowered.
     log_evidence : float
-        Minus the energy; nan where a constraint is active.
+        EP's estimate, minus the energy, of a converged result; nan where it has not converged or
+        a constraint is active, so that no failed run can win a comparison.
     sites, marginals : Natural or None
         None for an exact posterior, which has no sites.
     trace : Trace
@@ -166,6 +172,15 @@ class FitResult:
     def converged(self) -> bool:
         """Whether the residual is within the solver's tolerance, and nothing else."""
         return self.status is Status.CONVERGED
+
+    def __str__(self) -> str:
+        """Status as a sentence, and what the certificate does not cover."""
+        if not self.n_active:
+            return str(self.status)
+        return (
+            f"{self.status} Box holds {self.n_active} features at its bounds: this is a solution "
+            "of the constrained problem only."
+        )
 
     def __repr__(self) -> str:
         """Status, certificate and cost in one line."""

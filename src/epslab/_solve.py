@@ -86,5 +86,6 @@ def _resolved(solver: Any) -> Solver:
             return SOLVERS[solver]()
         msg = f"solver must be one of {', '.join(sorted(SOLVERS))}, got {solver!r}"
         raise ValueError(msg)
-    msg = f"solver must be a solver object or the name of one, got {solver!r}"
+    hint = ": call it, as in ParallelEP()" if isinstance(solver, type) else ""
+    msg = f"solver must be a solver object or the name of one, got {solver!r}{hint}"
     raise TypeError(msg)

@@ -262,3 +262,16 @@ def test_array_api_strict(n, d, rng):
     np.testing.assert_allclose(
         np.asarray(draws), result.posterior.sample(100, random_state=3), atol=1e-9
     )
+
+
+def test_a_coefficient_that_is_zero_for_certain_is_a_point_mass():
+    """A variance that underflows: no NaN in the marginals, and no warning."""
+    X = np.zeros((4, 2))
+    X[0, 0] = X[1, 1] = 1e140
+    prior = es.SpikeSlabPrior(1e-200, 1.0)
+    problem = es.Problem(X, [1.0, 0.0, 0.0, 0.0], noise_variance=1e-10, prior=prior)
+    found = es.solve(problem, es.ExactEnumeration())
+    assert found.converged
+    assert not np.isnan(found.marginals.shift).any()
+    assert found.marginals.shift[1] == 0.0
+    assert found.marginals.precision[1] == np.inf

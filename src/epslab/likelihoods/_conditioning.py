@@ -1,6 +1,6 @@
 """Conditioning a linear model on Gaussian sites, in n x n (dual) or d x d (primal) form.
 
-Both forms take site precisions of any sign. `GaussianLikelihood` chooses the form once, from the
+Both forms take site precisions of any sign. `gaussian_likelihood` chooses the form once, from the
 shape of X.
 """
 
@@ -210,7 +210,7 @@ class PrimalLikelihood(Likelihood):
         self.noise_variance = noise_variance
         self.lift = lift
         self.n_rows, self.n_features = columns.n_rows, columns.n_features
-        self.information = columns.cross_gram() / noise_variance
+        self.gram = columns.cross_gram() / noise_variance
         self.pull = columns.transposed_times(y) / noise_variance
 
     def condition(self, sites: Natural) -> Gaussian:
@@ -258,7 +258,7 @@ class PrimalGaussian(Gaussian):
         xp = namespace_of(sites.shift)
         self.likelihood = likelihood
         self.sites = sites
-        self.factor, self.span = _precision_factor(likelihood.information, sites.precision)
+        self.factor, self.span = _precision_factor(likelihood.gram, sites.precision)
         self.inverse_factor = _array.invert_lower(self.factor)
         self.moments = Moments(
             self.times_covariance(likelihood.pull + sites.shift),

@@ -58,7 +58,7 @@ class SpikeSlabPrior:
                     f"got {values.shape[0]} numbers for {n_features} features"
                 )
                 raise ValueError(msg)
-            spread.append(xp.broadcast_to(values, (n_features,)))
+            spread.append(xp.asarray(xp.broadcast_to(values, (n_features,)), copy=True))
         return BoundSpikeSlab(*spread)
 
 

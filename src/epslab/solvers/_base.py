@@ -38,7 +38,8 @@ class EPSolver(Solver):
     Parameters
     ----------
     tol : float
-        Largest residual (:eq:`residual`) that counts as converged.
+        Largest residual (:eq:`residual`) that counts as converged: a disagreement of moments in
+        slab units, not the error of a probability.
     max_iter : int
     domain : Domain
     """

@@ -119,6 +119,9 @@ class DoubleLoopEP(EPSolver):
             inner.step, inner.feasible(state), lambda p: p.decrement <= enough, _INNER_STEPS
         )
         point = deque(steps, maxlen=1).pop()
+        if point.decrement > 1e-6 * max(1.0, abs(point.at.value)):
+            msg = "the inner problem is far from solved after its last step"
+            raise Breakdown(msg)
         return measured(
             problem,
             self.domain,
@@ -131,10 +134,11 @@ class DoubleLoopEP(EPSolver):
     def _require_size(self, problem: Problem) -> None:
         n_features = problem.kept.shape[0]
         if n_features > self.max_features:
+            gigabytes = 4 * (2 * n_features) ** 2 * 8 / 1e9
             msg = (
                 f"problem has {n_features} features and DoubleLoopEP takes at most "
                 f"{self.max_features}: it solves dense systems of twice that order, "
-                f"{(2 * n_features) ** 2 * 8 / 1e9:.1f} GB; take ParallelEP, or raise max_features"
+                f"{gigabytes:.1f} GB; take ParallelEP, or raise max_features"
             )
             raise ValueError(msg)
 

@@ -35,7 +35,7 @@ def start_sites(
     if not isinstance(sites, Natural):
         msg = f"start must be a FitResult or Natural sites, got {type(start).__name__}"
         raise TypeError(msg)
-    kept = problem.gather(sites, "start")
+    kept = problem.gather(sites, "start.sites" if isinstance(start, FitResult) else "start")
     xp = namespace_of(kept.shift)
     if bool(xp.any(xp.isnan(kept.shift) | xp.isnan(kept.precision))):
         msg = "start must not hold NaN"
@@ -44,7 +44,7 @@ def start_sites(
     finite = xp.isfinite(kept.shift) & xp.isfinite(kept.precision)
     kept = kept.where(finite, problem.default_sites())
     kept = problem.with_settled(domain.nearest_sites(kept, problem.scale))
-    return kept, None if marginals is None else problem.gather(marginals, "start")
+    return kept, None if marginals is None else problem.gather(marginals, "start.marginals")
 
 
 def measured(

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from epslab._array import Array, Generator, log1m, log_of, namespace_of, quiet
-from epslab._errors import require_count
+from epslab._driver import prior_result
+from epslab._errors import StopFit, require_count
 from epslab._natural import Moments, Natural
 from epslab._observers import Observer
 from epslab._posterior import ExactPosterior
@@ -36,6 +37,10 @@ class ExactEnumeration(Solver):
     max_features : int
         Refuse problems with more features in question than this. Features that are always in
         (inclusion 1) or always out (inclusion 0) do not count.
+
+    Notes
+    -----
+    There is nothing to converge: the residual of a finished result is 0 by definition.
 
     Examples
     --------
@@ -61,7 +66,7 @@ class ExactEnumeration(Solver):
         start: FitResult | Natural | None,
         observers: Sequence[Observer],
     ) -> FitResult:
-        """Enumerate; an interruption has nothing to show for itself and propagates."""
+        """Enumerate. An interruption has nothing to show but the prior, and says so."""
         began = time.perf_counter()
         if start is not None:
             msg = "start has no meaning for ExactEnumeration: it does not iterate"
@@ -78,15 +83,18 @@ class ExactEnumeration(Solver):
 
         noise_sd = math.sqrt(problem.noise_variance)
         likelihood = problem.likelihood
-        with quiet():
-            supports = enumerate_supports(
-                factor=likelihood.columns.take(xp.arange(likelihood.n_features)) / noise_sd,
-                target=likelihood.y / noise_sd,
-                slab_variance=prior.slab_variance,
-                log_in=log_of(prior.inclusion),
-                log_out=log1m(prior.inclusion),
-                on_block=tell,
-            )
+        try:
+            with quiet():
+                supports = enumerate_supports(
+                    factor=likelihood.columns.take(xp.arange(likelihood.n_features)) / noise_sd,
+                    target=likelihood.y / noise_sd,
+                    slab_variance=prior.slab_variance,
+                    log_in=log_of(prior.inclusion),
+                    log_out=log1m(prior.inclusion),
+                    on_block=tell,
+                )
+        except (KeyboardInterrupt, StopFit):
+            return prior_result(problem, self, Status.INTERRUPTED, time.perf_counter() - began)
         log_evidence = supports.log_evidence - problem.n_rows * math.log(noise_sd)
 
         def draw(size: int, rng: Generator) -> Array:
@@ -95,7 +103,13 @@ class ExactEnumeration(Solver):
         posterior = ExactPosterior(
             problem, supports.inclusion_probability, supports.mean, supports.covariance, draw
         )
-        marginals = Moments(supports.mean, xp.linalg.diagonal(supports.covariance)).natural()
+        if not math.isfinite(log_evidence):
+            return prior_result(problem, self, Status.BREAKDOWN, time.perf_counter() - began)
+        with quiet():
+            marginals = Moments(supports.mean, xp.linalg.diagonal(supports.covariance)).natural()
+        # A coefficient that is zero for certain is a point mass, like those the prior excludes.
+        point_mass = Natural(xp.zeros_like(supports.mean), xp.full_like(supports.mean, math.inf))
+        marginals = marginals.where(xp.isfinite(marginals.precision), point_mass)
         seconds = time.perf_counter() - began
         return FitResult(
             posterior=posterior,
