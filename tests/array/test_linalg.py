@@ -181,3 +181,21 @@ def test_triangular_solves(rng, xp, n, k):
     inverse = np.asarray(_array.invert_lower(factor))
     np.testing.assert_allclose(inverse @ L, np.eye(n), rtol=0, atol=1e-10)
     np.testing.assert_array_equal(np.asarray(given), B)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided", "float32", "empty"])
+@pytest.mark.parametrize("columns", [None, 1, 4])
+def test_product_is_the_product_in_every_layout(rng, order, columns):
+    A = rng.standard_normal((6, 10))
+    A = {
+        "C": A,
+        "F": np.asfortranarray(A),
+        "strided": A[::2, ::2],
+        "float32": A.astype(np.float32),
+        "empty": A[:, :0],
+    }[order]
+    B = rng.standard_normal(A.shape[1] if columns is None else (A.shape[1], columns))
+    for right in (B, np.asfortranarray(B)):
+        np.testing.assert_allclose(_array.product(A, right), A @ right, rtol=1e-13, atol=1e-13)
+    left = rng.standard_normal(A.shape[0])
+    np.testing.assert_allclose(_array.product(A.T, left), A.T @ left, rtol=1e-6, atol=1e-6)

@@ -41,6 +41,28 @@ def scaled_columns(X: Array, lo: int, hi: int, scale: Array, out: Array | None) 
     return np.multiply(X[:, lo:hi], scale, out=out)
 
 
+def product(A: Array, B: Array) -> Array:
+    """``A B`` for a matrix `A` and a vector or matrix `B`, by the BLAS the factorisations use.
+
+    NumPy and SciPy each bring an OpenBLAS with threads of its own. After a product by one, its
+    threads keep spinning for a while and take the cores from the other: alternating between them
+    costs milliseconds a call.
+    """
+    if not isinstance(A, np.ndarray) or A.dtype != np.float64 or min(*A.shape, *B.shape) == 0:
+        return A @ B
+    if A.flags.f_contiguous:
+        a, turned = A, 0
+    elif A.flags.c_contiguous:
+        a, turned = A.T, 1
+    else:
+        return A @ B
+    if B.ndim == 1:
+        return blas.dgemv(1.0, a, B, trans=turned)
+    if B.flags.f_contiguous:
+        return blas.dgemm(1.0, a, B, trans_a=turned)
+    return blas.dgemm(1.0, a, B.T, trans_a=turned, trans_b=1)
+
+
 def add_gram(total: Array, W: Array) -> Array:
     """``total + W W'`` (lower triangle), in place where the library allows."""
     if not isinstance(total, np.ndarray):

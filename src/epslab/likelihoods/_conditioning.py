@@ -102,7 +102,8 @@ class DualGaussian(Gaussian):
         z = _array.solve_positive(self.factor, self.likelihood.columns.times(scaled))
         product = scaled - self.prior_variance * self.likelihood.columns.transposed_times(z)
         if self.downdate is not None:
-            product = product + self.downdate.T @ (self.downdate @ vector)
+            back = _array.product(self.downdate, vector)
+            product = product + _array.product(self.downdate.T, back)
         return product
 
     def _condition_lifted(self, precision: Array) -> None:
@@ -140,7 +141,7 @@ class DualGaussian(Gaussian):
         self.downdate = _array.solve_lower(R, U.T)
         pull = _array.solve_lower(R, root * xp.take(self.moments.mean, S))
         self.moments = Moments(
-            self.moments.mean + self.downdate.T @ pull,
+            self.moments.mean + _array.product(self.downdate.T, pull),
             self.moments.variance + _array.squared_column_norms(self.downdate),
         )
         self.log_norm += 0.5 * float(pull @ pull)
@@ -156,7 +157,8 @@ class DualGaussian(Gaussian):
         positions = xp.arange(self.prior_variance.shape[0])
         rows = rows + xp.where(positions == indices[:, None], chosen[:, None], 0.0)
         if self.downdate is not None:
-            rows = rows + xp.take(self.downdate, indices, axis=1).T @ self.downdate
+            taken = xp.take(self.downdate, indices, axis=1)
+            rows = rows + _array.product(taken.T, self.downdate)
         return rows
 
     def projected_variance(self, rows: Array) -> Array:
@@ -279,16 +281,18 @@ class PrimalGaussian(Gaussian):
 
     def times_covariance(self, vector: Array) -> Array:
         """The covariance times a vector (d,)."""
-        return self.inverse_factor.T @ (self.inverse_factor @ vector)
+        half = _array.product(self.inverse_factor, vector)
+        return _array.product(self.inverse_factor.T, half)
 
     def covariance_rows(self, indices: Array) -> Array:
         """Rows (k, d) of the covariance, for the chosen features."""
         xp = namespace_of(self.inverse_factor)
-        return xp.take(self.inverse_factor, indices, axis=1).T @ self.inverse_factor
+        taken = xp.take(self.inverse_factor, indices, axis=1)
+        return _array.product(taken.T, self.inverse_factor)
 
     def projected_variance(self, rows: Array) -> Array:
         """Variance of ``rows @ w`` for each of the (k, d) rows."""
-        return _array.squared_column_norms(self.inverse_factor @ rows.T)
+        return _array.squared_column_norms(_array.product(self.inverse_factor, rows.T))
 
     def sample(self, size: int, rng: Generator) -> Array:
         """Draw (size, d) joint samples of the coefficients."""

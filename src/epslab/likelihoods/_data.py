@@ -30,19 +30,19 @@ class DenseColumns(Columns):
         self.X = X
         self.n_rows, self.n_features = X.shape
         width = _BLOCK_BYTES // (8 * max(1, self.n_rows))
-        self._width = max(64, min(width, -(-self.n_features // 4)))  # small beside a small X, too
+        self._width = max(64, min(width, -(-self.n_features // 2)))  # small beside a small X, too
 
     def weighted_gram(self, scale: Array, weights: Array) -> tuple[Array, Array]:
         """With ``W = X diag(scale)``: ``W W'`` (lower triangle) and ``W weights``."""
         xp = namespace_of(self.X)
         total = _array.empty_square(self.n_rows, self.X)
-        product = xp.zeros(self.n_rows, dtype=xp.float64, device=_array.device_of(self.X))
+        total_fit = xp.zeros(self.n_rows, dtype=xp.float64, device=_array.device_of(self.X))
         W = None
         for lo, hi in self._blocks():
             W = _array.scaled_columns(self.X, lo, hi, scale[lo:hi], W)
             total = _array.add_gram(total, W)
-            product = product + W @ weights[lo:hi]
-        return total, product
+            total_fit = total_fit + _array.product(W, weights[lo:hi])
+        return total, total_fit
 
     def whitened(self, L: Array, scale: Array, a: Array) -> tuple[Array, Array]:
         """With ``V = L^-1 X diag(scale)``: the squared column norms of V, and ``V' a``."""
@@ -52,7 +52,7 @@ class DenseColumns(Columns):
             W = _array.scaled_columns(self.X, lo, hi, scale[lo:hi], W)
             V = _array.whiten_columns(L, W)
             norms.append(_array.squared_column_norms(V))
-            products.append(V.T @ a)
+            products.append(_array.product(V.T, a))
         xp = namespace_of(self.X)
         return xp.concat(norms), xp.concat(products)
 
@@ -72,7 +72,7 @@ class DenseColumns(Columns):
         """``X w`` for a vector (d,) or a matrix (d, k)."""
         xp = namespace_of(self.X)
         if self.X.dtype == xp.float64:
-            return self.X @ w
+            return _array.product(self.X, w)
         return sum(
             xp.astype(self.X[:, lo:hi], xp.float64) @ w[lo:hi, ...] for lo, hi in self._blocks()
         )
@@ -81,7 +81,7 @@ class DenseColumns(Columns):
         """``X' z`` for a vector (n,) or a matrix (n, k)."""
         xp = namespace_of(self.X)
         if self.X.dtype == xp.float64:
-            return self.X.T @ z
+            return _array.product(self.X.T, z)
         return xp.concat(
             [xp.astype(self.X[:, lo:hi], xp.float64).T @ z for lo, hi in self._blocks()]
         )
