@@ -169,7 +169,10 @@ def _first_state(
 
 
 def prior_result(problem: Problem, solver: Any, status: Status, seconds: float) -> FitResult:
-    """The prior, as the last good state of a fit that ended before it had another."""
+    """The prior, as the last good state of a fit that ended before it had another.
+
+    No conditioning is in it, so none is counted.
+    """
     with quiet():
         sites = problem.default_sites()
         state = EPState(
@@ -180,7 +183,7 @@ def prior_result(problem: Problem, solver: Any, status: Status, seconds: float) 
             energy=math.nan,
             residual=math.inf,
             n_active=0,
-            n_conditionings=1,
+            n_conditionings=0,
         )
         return _publish(problem, solver, state, status, [], seconds)
 
